@@ -2,6 +2,7 @@
 #include "ops/common/run_forms.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <complex>
 
 #include "gspmd/ir/text.h"
@@ -266,6 +267,100 @@ TEST_CASE("run forms: windows that take in whole dims are reductions", "[window]
                                    {"3,4", "2,1", "size=2x4"}};
   for (const auto& [in, out, window] : others) {
     const auto module = parse_module(pool("f32", "add", in, out, window));
+    CHECK_FALSE(use_run_forms(*module->entry()));
+  }
+}
+
+namespace {
+
+std::string several_reductions(const char* lines, const char* along, const char* kept) {
+  return fmt::format(R"(HloModule m
+f {{
+  a = f32[] parameter(0)
+  b = s16[] parameter(1)
+  c = pred[] parameter(2)
+  d = f32[] parameter(3)
+  e = s16[] parameter(4)
+  g = pred[] parameter(5)
+{0}
+  ROOT r = (f32[], s16[], pred[]) tuple(s, m, n)
+}}
+ENTRY e {{
+  x = f32[7,5,3] parameter(0)
+  y = s16[7,5,3] parameter(1)
+  z = pred[7,5,3] parameter(2)
+  i = f32[] constant(3)
+  j = s16[] constant(-9)
+  k = pred[] constant(false)
+  t = (f32[{2}], s16[{2}], pred[{2}]) reduce(x, y, z, i, j, k), dimensions={{{1}}}, to_apply=f
+  u = s16[{2}] get-tuple-element(t), index=1
+  ROOT r = ((f32[{2}], s16[{2}], pred[{2}]), s16[{2}]) tuple(t, u)
+}}
+)",
+                     lines, along, kept);
+}
+
+}  // namespace
+
+// The sums of small integers, the greatest numbers and the logical results of a plain loop.
+TEST_CASE("run forms: reductions of several arrays that are joined each alone are one for each",
+          "[reduce]") {
+  const char* const each_alone =
+      "  s = f32[] add(d, a)\n  m = s16[] maximum(b, e)\n  n = pred[] or(c, g)";
+  const Dims dims{7, 5, 3};
+  const Array x = filled(Shape(DType::f32, dims), 1), y = filled(Shape(DType::s16, dims), 2);
+  Array z(DType::pred, dims), whole(DType::f32, dims);
+  for (int64_t i = 0; i < z.size(); ++i) {
+    z.set(i, i % 13 == 4 ? 1 : 0);
+    whole.set(i, std::floor(x.at(i)));
+  }
+  const std::pair<const char*, const char*> ways[] = {{"0", "5,3"}, {"1", "7,3"}, {"2,0", "5"}};
+  for (const auto& [along, kept] : ways) {
+    const std::string is_along = along;
+    const auto made = parse_module(several_reductions(each_alone, along, kept));
+    INFO(is_along);
+    REQUIRE(use_run_forms(*made->entry()));
+    int64_t reductions = 0;
+    for (const auto& node : made->entry()->nodes()) {
+      if (!node->is(Opcode::reduce)) continue;
+      ++reductions;
+      CHECK(node->operands().size() == 2);
+      CHECK(node->op().lower(*node).run);
+    }
+    CHECK(reductions == 3);
+    const std::vector<Value> arguments{{whole, {}, false}, {y, {}, false}, {z, {}, false}};
+    const Value value = evaluate(*made, arguments);
+    const std::vector<Value>& got = value.elements.at(0).elements;
+    const int64_t count = got[0].array.size();
+    std::vector<double> sums(size_t(count), 3), most(size_t(count), -9), some(size_t(count), 0);
+    for (int64_t i = 0; i < z.size(); ++i) {
+      const int64_t at[3] = {i / 15, i / 3 % 5, i % 3};
+      int64_t result = 0;
+      for (int64_t d = 0; d < 3; ++d)
+        if (is_along.find(char('0' + d)) == std::string::npos)
+          result = result * dims[size_t(d)] + at[d];
+      sums[size_t(result)] += whole.at(i);
+      most[size_t(result)] = std::max(most[size_t(result)], y.at(i));
+      some[size_t(result)] = std::max(some[size_t(result)], z.at(i));
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      CHECK(got[0].array.at(i) == sums[size_t(i)]);
+      CHECK(got[1].array.at(i) == most[size_t(i)]);
+      CHECK(got[2].array.at(i) == some[size_t(i)]);
+      CHECK(value.elements.at(1).array.at(i) == most[size_t(i)]);
+    }
+  }
+}
+
+TEST_CASE("run forms: reductions of several arrays that are not joined each alone stay",
+          "[reduce]") {
+  // One value reads another, an op without a name, an op of one side alone.
+  for (const char* lines :
+       {"  h = f32[] convert(e)\n  s = f32[] add(a, h)\n  m = s16[] maximum(b, e)\n  n = pred[] "
+        "or(c, g)",
+        "  s = f32[] subtract(a, d)\n  m = s16[] maximum(b, e)\n  n = pred[] or(c, g)",
+        "  s = f32[] add(a, d)\n  m = s16[] maximum(b, b)\n  n = pred[] or(c, g)"}) {
+    const auto module = parse_module(several_reductions(lines, "0", "5,3"));
     CHECK_FALSE(use_run_forms(*module->entry()));
   }
 }

@@ -120,3 +120,37 @@ TEST_CASE("a reduction by any computation on some of the devices is right on all
                       "constant(0)\n ROOT r = u8[8] reduce(a, i), dimensions={0}, to_apply=join",
                       8));
 }
+
+// No flags say which elements there are: what is outside of a dim is neutral. Of 5 the last part is
+// empty.
+TEST_CASE("several values that are joined each by itself reduce in two levels, by their ops",
+          "[order]") {
+  const std::string joins = R"(join { a = s32[] parameter(0)
+ b = f32[] parameter(1)
+ c = u8[] parameter(2)
+ d = s32[] parameter(3)
+ e = f32[] parameter(4)
+ f = u8[] parameter(5)
+ s = s32[] add(d, a)
+ m = f32[] maximum(b, e)
+ n = u8[] and(c, f)
+ ROOT r = (s32[], f32[], u8[]) tuple(s, m, n) }
+)";
+  for (const int64_t size : {5, 8, 9}) {
+    CAPTURE(size);
+    const std::string entry = fmt::format(
+        "a = s32[6,{0}] parameter(0), sharding={{devices=[1,4]<=[4]}}\n b = f32[6,{0}] "
+        "parameter(1), sharding={{devices=[1,4]<=[4]}}\n c = u8[6,{0}] parameter(2), "
+        "sharding={{devices=[1,4]<=[4]}}\n i = s32[] constant(7)\n j = f32[] constant(-3)\n k = "
+        "u8[] constant(253)\n ROOT r = (s32[6], f32[6], u8[6]) reduce(a, b, c, i, j, k), "
+        "dimensions={{1}}, to_apply=join",
+        size);
+    CHECK(reduces_twice(joins, entry, 4));
+    PipelineOptions options;
+    options.num_devices = 4;
+    const auto module = parse_module("HloModule m\n" + joins + "ENTRY e {\n" + entry + "\n}\n");
+    const CompiledModule compiled = run_pipeline(*module, options);
+    for (const auto& node : compiled.uncombined->entry()->nodes())
+      if (node->is(Opcode::reduce)) CHECK(node->operands().size() == 6);
+  }
+}

@@ -11,6 +11,7 @@
 #include "ops/convolution/convolution.h"
 #include "ops/dot/dot.h"
 #include "ops/elementwise/map.h"
+#include "ops/reduce/form.h"
 #include "ops/window/window.h"
 
 namespace gspmd {
@@ -217,6 +218,19 @@ Node* sum_of_parts(Node& reduce) {
   return hlo::binary(Opcode::complex, real, part(Opcode::imag));
 }
 
+// A reduction of several arrays as the ones that it is, or of complex numbers as that of their
+// parts.
+Node* reduction_form(Node& reduce) {
+  Node* const separate = separate_reductions(reduce);
+  if (separate == nullptr) return sum_of_parts(reduce);
+  std::vector<Node*> results;
+  for (Node* result : separate->operands()) {
+    Node* const parts = sum_of_parts(*result);
+    results.push_back(parts != nullptr ? parts : result);
+  }
+  return hlo::tuple(reduce.parent(), results);
+}
+
 // One window that takes in all of some dims, and nothing of others: a reduction along them, whose
 // loops fuse with what is around them and may be of any length.
 Node* reduction_of_window(Node& node) {
@@ -282,7 +296,7 @@ struct RunForm {
 constexpr RunForm kRunForms[] = {
     {Opcode::dot, widened_product},
     {Opcode::convolution, widened_product},
-    {Opcode::reduce, sum_of_parts},
+    {Opcode::reduce, reduction_form},
     {Opcode::reduce_window, window_form},
     {Opcode::select_and_scatter, widened_window},
     {Opcode::batch_norm_training, expand_batch_norm},

@@ -11,6 +11,8 @@ namespace gspmd {
 //   no number changes; of complex numbers by those of their parts;
 // * windows of 16-bit floats, and gradients of max-pools over them, in f32, rounded once; windows
 //   that take in whole dims as reductions;
+// * reductions of several arrays by a computation that joins each by itself, by one op, as one for
+//   each;
 // * batch norms, maps, and fusions that the module came with, by what they are made of.
 // Whether there were any.
 bool use_run_forms(Computation& computation);

@@ -254,6 +254,24 @@ CombinerLaws laws_of(const Computation& combiner) {
   return selection ? selection->laws() : CombinerLaws{};
 }
 
+std::vector<Opcode> separate_ops(const Computation& combiner) {
+  const std::vector<const Node*> results = results_of(combiner);
+  const std::vector<Node*>& parameters = combiner.parameters();
+  std::vector<Opcode> ops;
+  if (parameters.size() != 2 * results.size()) return ops;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Node& op = *results[i];
+    const Node *const a = parameters[i], *const b = parameters[results.size() + i];
+    const std::optional<Combiner> named = combiner_of(op.opcode(), op.shape.dtype);
+    if (!named || (is_complex(op.shape.dtype) && named != Combiner::sum)) return {};
+    if (!(a->shape == op.shape) || !(b->shape == op.shape)) return {};
+    const bool in_order = op.operand(0) == a && op.operand(1) == b;
+    if (!in_order && !(op.operand(0) == b && op.operand(1) == a)) return {};
+    ops.push_back(op.opcode());
+  }
+  return ops;
+}
+
 std::optional<ExtremePlace> extreme_place_of(const Computation& combiner) {
   const auto selection = Selection::of(combiner);
   return selection ? selection->extreme_place() : std::nullopt;

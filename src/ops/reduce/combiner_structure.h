@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "gspmd/ir/module.h"
 
@@ -15,6 +16,10 @@ struct CombinerLaws {
   bool commutative = false;
 };
 CombinerLaws laws_of(const Computation& combiner);
+
+// The ops of a combiner that joins n values each by itself, by one op that has a name: the
+// reduction is that many reductions by one op each. Empty where it is none.
+std::vector<Opcode> separate_ops(const Computation& combiner);
 
 // A combiner of (value, place) pairs that hands on the pair of the extreme value, NaN before all
 // numbers; of equal values the place that comes first, where places grow, so that the place of the

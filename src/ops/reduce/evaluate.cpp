@@ -4,6 +4,7 @@
 #include "ops/common/combine_values.h"
 #include "ops/common/loops.h"
 #include "ops/common/widen.h"
+#include "ops/reduce/combiner_structure.h"
 #include "ops/reduce/reduce.h"
 
 namespace gspmd {
@@ -44,6 +45,25 @@ Value reduce_known(const EvalContext& context) {
   return {result, {}, false};
 }
 
+// Of several arrays, each by itself: as the reductions that it is.
+Value reduce_each(const EvalContext& context, const std::vector<Opcode>& ops) {
+  std::vector<Array> results;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Module scratch("reduce");
+    Computation* const body = scratch.add_computation("reduce");
+    const auto parameter = [&](int64_t index, size_t operand) {
+      return hlo::parameter(*body, index, context.node.operands()[operand]->shape);
+    };
+    Node* const x = parameter(0, i);
+    Node* const start = parameter(1, ops.size() + i);
+    Node* const node = hlo::reduce(x, start, context.node.attrs.dimensions,
+                                   binary_computation(scratch, ops[i], x->shape.dtype));
+    const std::vector<Value> operands{context.operands[i], context.operands[ops.size() + i]};
+    results.push_back(evaluate_reduce({*node, operands, context.call}).array);
+  }
+  return pack(context.node.shape, results);
+}
+
 }  // namespace
 
 Value evaluate_reduce(const EvalContext& context) {
@@ -51,6 +71,8 @@ Value evaluate_reduce(const EvalContext& context) {
   const size_t inputs = node.operands().size() / 2;
   if (inputs == 1 && recognize_combiner(*node.called[0]))
     return evaluate_any_width(context, reduce_known);
+  if (const std::vector<Opcode> ops = separate_ops(*node.called[0]); !ops.empty())
+    return reduce_each(context, ops);
   const std::vector<Array> results = initial_results(context);
   const Dims strides = row_major_strides(node.operand(0)->dims());
   CalledCombiner combiner(context.call, *node.called[0], results, inputs_of(context));

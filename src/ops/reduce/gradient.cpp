@@ -3,6 +3,7 @@
 #include "gspmd/ops/builders.h"
 #include "ops/common/call_elementwise.h"
 #include "ops/common/check.h"
+#include "ops/reduce/combiner_structure.h"
 #include "ops/reduce/form.h"
 #include "ops/reduce/reduce.h"
 
@@ -99,7 +100,20 @@ std::vector<Node*> reduce_gradient(Node& node, Node* cotangent) {
                                    : floats_only<reduce_gradient_by>(node, cotangent);
 }
 
+Node* separate_reductions(Node& node) {
+  if (!node.shape.is_tuple) return nullptr;
+  const std::vector<Opcode> ops = separate_ops(*node.called[0]);
+  std::vector<Node*> results;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Node* const x = node.operands()[i];
+    Computation* const by = binary_computation(node.parent().module(), ops[i], x->shape.dtype);
+    results.push_back(hlo::reduce(x, node.operands()[ops.size() + i], node.attrs.dimensions, by));
+  }
+  return ops.empty() ? nullptr : hlo::tuple(node.parent(), results);
+}
+
 Node* reduce_form(Node& node) {
+  if (Node* const separate = separate_reductions(node)) return separate;
   if (!node.shape.is_tuple) {
     const std::optional<Combiner> combiner = recognize_combiner(*node.called[0]);
     if (combiner == Combiner::sum || combiner == Combiner::max || combiner == Combiner::min)

@@ -24,7 +24,8 @@ class TwoLevelReduce {
         reduced_(std::move(reduced)),
         count_(node.operands().size() / 2),
         plain_(spmd.local_computation(*node.called.at(0))),
-        flagged_(with_flag(*plain_)) {
+        ops_(separate_ops(*plain_)),
+        flagged_(ops_.empty() ? with_flag(*plain_) : nullptr) {
     for (int64_t d = 0; d < node.operand(0)->rank(); ++d) {
       if (std::count(reduced_.begin(), reduced_.end(), d))
         split_ = concat(split_, have_.dim(d));
@@ -42,19 +43,18 @@ class TwoLevelReduce {
     std::vector<Node*> starts;
     for (size_t i = 0; i < count_; ++i)
       starts.push_back(spmd_.reshard(node_.operands()[count_ + i], Sharding::replicated()));
-    // No initial value here: what it does to a value is not known. It joins once, at the end.
     std::vector<Node*> parts =
-        reduced(flagged_parts(), with(starts, false), node_.attrs.dimensions);
+        flagged_ != nullptr ? results_of_flagged_parts(starts) : results_of_neutral_parts();
     std::vector<Node*> all;
-    parts.pop_back();  // which parts are empty every device knows
     for (Node* part : parts) {
       Dims one = part->dims();
       one.insert(one.begin(), 1);
       all.push_back(gather_along(spmd_, hlo::reshape(part, one), 0, have_.order(), split_));
     }
     const Array filled = filled_parts();
-    const bool flags = std::any_of(filled.bytes().begin(), filled.bytes().end(),
-                                   [](std::byte flag) { return flag == std::byte{0}; });
+    const bool flags =
+        flagged_ != nullptr && std::any_of(filled.bytes().begin(), filled.bytes().end(),
+                                           [](std::byte flag) { return flag == std::byte{0}; });
     if (flags)
       all.push_back(hlo::broadcast(hlo::constant(spmd_.local(), filled), all[0]->dims(), {0}));
     std::vector<Node*> values = reduced(all, flags ? with(starts, true) : starts, {0});
@@ -79,6 +79,28 @@ class TwoLevelReduce {
     parts.push_back(
         spmd_.mask_tail(hlo::splat(spmd_.local(), local, 1), global, have_, reduced_, flag(false)));
     return parts;
+  }
+
+  // No initial value here: what it does to a value is not known. It joins once, at the end.
+  std::vector<Node*> results_of_flagged_parts(const std::vector<Node*>& starts) {
+    std::vector<Node*> parts =
+        reduced(flagged_parts(), with(starts, false), node_.attrs.dimensions);
+    parts.pop_back();  // which parts are empty every device knows
+    return parts;
+  }
+
+  // Where each value is joined by itself, by an op that has a neutral value, no flag is needed.
+  std::vector<Node*> results_of_neutral_parts() {
+    std::vector<Node*> parts, starts;
+    for (size_t i = 0; i < count_; ++i) {
+      const Shape& global = node_.operands()[i]->shape;
+      const Combiner combiner = *combiner_of(ops_[i], global.dtype);
+      starts.push_back(
+          hlo::scalar(spmd_.local(), global.dtype, neutral_contribution(combiner, global.dtype)));
+      parts.push_back(spmd_.mask_tail(spmd_.reshard(node_.operands()[i], have_), global, have_,
+                                      reduced_, starts.back()));
+    }
+    return reduced(parts, starts, node_.attrs.dimensions);
   }
 
   // Per part, in the order in which they are gathered, whether it has an element.
@@ -121,7 +143,9 @@ class TwoLevelReduce {
   const Sharding have_;
   const Dims reduced_;
   const size_t count_;
-  Computation *plain_, *flagged_;
+  Computation* plain_;
+  const std::vector<Opcode> ops_;  // of a combiner that joins each value by itself
+  Computation* flagged_;           // of any other
   Digits split_;
   std::vector<Digits> kept_;
 };
