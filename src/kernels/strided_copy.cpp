@@ -161,7 +161,7 @@ void transpose_plane(const Plane<T>& p, bool streamed) {
   transpose_part(p);
 }
 
-constexpr int64_t kShortRow = 256;  // bytes: a call for each costs more than the row
+constexpr int64_t kShortCopiedRow = 256;  // bytes: a call for each costs more than the row
 
 template <class T>
 void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed) {
@@ -177,7 +177,7 @@ void copy_plane(const StridedCopy& c, const T* source, T* target, bool streamed)
           {source, c.source[inner], target, c.target[row], c.dims[row], c.dims[inner]}, streamed);
     }
     const auto size = static_cast<int64_t>(sizeof(T)), bytes = c.dims[inner] * size;
-    if (c.source[inner] == 1 && c.target[inner] == 1 && bytes <= kShortRow) {
+    if (c.source[inner] == 1 && c.target[inner] == 1 && bytes <= kShortCopiedRow) {
       return copy_rows({c.dims[row], bytes}, as_bytes(target), c.target[row] * size,
                        as_bytes(source), c.source[row] * size, false);
     }
@@ -274,7 +274,7 @@ bool share_rows(const std::vector<PlacedCopy>& copies) {
            const StridedCopy &copy = placed.copy, &first = copies[0].copy;
            return copy.dims.size() >= 2 && copy.dims[0] == first.dims[0] &&
                   copy.target[0] == first.target[0] && copy.target.back() == 1 &&
-                  copy.dims.back() * copy.element_size <= kShortRow;
+                  copy.dims.back() * copy.element_size <= kShortCopiedRow;
          });
 }
 

@@ -11,9 +11,9 @@
 namespace gspmd {
 namespace {
 
-constexpr int64_t kBandBytes = 24 << 10;     // laid out at a time
-constexpr int64_t kLeastBandRows = 8;        // neighbouring bands read some rows twice
-constexpr int64_t kMostLaidOut = 512 << 10;  // bytes
+constexpr int64_t kBandBytes = 24 << 10;         // laid out at a time
+constexpr int64_t kLeastBandRows = 8;            // neighbouring bands read some rows twice
+constexpr int64_t kMostWindowBytes = 512 << 10;  // bytes
 constexpr int64_t kMostWindowTaps = 1024;
 constexpr int64_t kMostWindowExtent = int64_t{1} << 24;
 constexpr double kWindowPartReads = 2e5;
@@ -130,7 +130,7 @@ PreparedKernel prepare_window_planes(WindowPlanes planes, DType dtype) {
   if (2 * planes.axes[2].positions < lanes || planes.planes() < 1) return {};
   const WindowLayout layout = layout_of(planes, lanes, size);
   if (saturating_multiply(saturating_multiply(layout.planes, layout.rows), layout.row()) >
-      kMostLaidOut / size)
+      kMostWindowBytes / size)
     return {};
   const double reads = static_cast<double>(planes.planes()) *
                        static_cast<double>(planes.positions()) *

@@ -21,7 +21,7 @@ namespace gspmd::library {
 namespace {
 
 constexpr std::string_view kPrefix = "lapack_", kTyped = "_ffi", kLetters = "sdcz";
-constexpr DType kTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
+constexpr DType kMatrixTypes[] = {DType::f32, DType::f64, DType::c64, DType::c128};
 constexpr DType kReals[] = {DType::f32, DType::f64, DType::f32, DType::f64};
 constexpr DType kComplexes[] = {DType::c64, DType::c128, DType::c64, DType::c128};
 
@@ -44,7 +44,7 @@ std::vector<Argument> arguments_of(std::string_view text) {
 DType type_of(char letter, size_t kind) {
   if (letter == 'I') return DType::s32;
   if (letter == 'R') return kReals[kind];
-  return letter == 'C' ? kComplexes[kind] : kTypes[kind];
+  return letter == 'C' ? kComplexes[kind] : kMatrixTypes[kind];
 }
 
 struct Name {
@@ -99,11 +99,11 @@ std::string bind_operands(MatrixCall& call, const Node& node, const Name& name, 
       return fmt::format("operand {} is {}; numbers stand beside the arrays", i,
                          to_string(node.operand(i)->shape));
   const Shape& a = node.operand(first)->shape;
-  const auto type = std::find(std::begin(kTypes), std::end(kTypes), a.dtype);
-  if (a.is_tuple || type == std::end(kTypes) || a.rank() < std::ssize(list[0].dims))
+  const auto type = std::find(std::begin(kMatrixTypes), std::end(kMatrixTypes), a.dtype);
+  if (a.is_tuple || type == std::end(kMatrixTypes) || a.rank() < std::ssize(list[0].dims))
     return fmt::format("operand {} is {}; it is {} dims of f32, f64, c64 or c128", first,
                        to_string(a), list[0].dims.size());
-  call.kind = static_cast<size_t>(type - std::begin(kTypes));
+  call.kind = static_cast<size_t>(type - std::begin(kMatrixTypes));
   if ((name.letter != 0 && kLetters[call.kind] != name.letter) ||
       call.routine->kinds.find(kLetters[call.kind]) == std::string_view::npos)
     return fmt::format("operand {} is {}, which is not the element type of the routine", first,

@@ -55,7 +55,7 @@ bool joins_each_alone(const Computation& combiner) {
   return count > 0;
 }
 
-constexpr int kNan = -1;  // among the small numbers below
+constexpr int kCombinedNan = -1;  // among the small numbers below
 
 // A combiner that only compares and selects, run on small numbers. Three elements have at most
 // three different numbers in a place, and only those of one place are compared: {0, 1, 2} stand for
@@ -83,7 +83,7 @@ class Selection {
     if (value == DType::pred || !is_integer(place)) return std::nullopt;
     for (const bool greatest : {true, false})
       for (const bool least_place : {true, false})
-        if (is_extreme_place({greatest, least_place}, is_floating(value) ? kNan : 0))
+        if (is_extreme_place({greatest, least_place}, is_floating(value) ? kCombinedNan : 0))
           return ExtremePlace{greatest, least_place};
     return std::nullopt;
   }
@@ -147,7 +147,7 @@ class Selection {
   // On values from `least` and places that are less, equal and greater.
   bool is_extreme_place(const ExtremePlace& wanted, int least) const {
     const auto better = [&](int a, int b) {
-      if (a == kNan || b == kNan) return b != kNan;
+      if (a == kCombinedNan || b == kCombinedNan) return b != kCombinedNan;
       return wanted.greatest ? a > b : a < b;
     };
     for (int a = least; a < 3; ++a)
@@ -156,7 +156,7 @@ class Selection {
           for (int j = 0; j < 3; ++j) {
             const bool first = a == b ? i <= j || !wanted.least_place : better(a, b);
             // Two NaN meet in the order of their places.
-            if (a == kNan && b == kNan && i >= j) continue;
+            if (a == kCombinedNan && b == kCombinedNan && i >= j) continue;
             if (run({a, i}, {b, j}) != (first ? Values{a, i} : Values{b, j})) return false;
           }
     return true;
@@ -195,10 +195,11 @@ class Selection {
           result = of(0) ? of(1) : of(2);
           break;
         case Opcode::maximum:
-          result = of(0) == kNan || of(1) == kNan ? kNan : std::max(of(0), of(1));
+          result = of(0) == kCombinedNan || of(1) == kCombinedNan ? kCombinedNan
+                                                                  : std::max(of(0), of(1));
           break;
         case Opcode::minimum:
-          result = std::min(of(0), of(1));  // kNan is the least
+          result = std::min(of(0), of(1));  // kCombinedNan is the least
           break;
         case Opcode::and_:
           result = of(0) & of(1);
@@ -223,7 +224,7 @@ class Selection {
   }
 
   static int compared(Direction direction, int a, int b) {
-    if (a == kNan || b == kNan) return direction == Direction::ne;
+    if (a == kCombinedNan || b == kCombinedNan) return direction == Direction::ne;
     switch (direction) {
       case Direction::eq:
         return a == b;
