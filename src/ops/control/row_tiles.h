@@ -10,7 +10,8 @@ namespace gspmd {
 // How a node's results depend on its operands row by row; a row is an index of the leading dims.
 struct RowUse {
   // How many leading dims of the results each go their way alone: index i of them is computed from
-  // index i of the same dims of `rows` operands and from all of the others. 0: none does.
+  // index i of the same dims of `rows` operands and from all of the others. 0: none does, or it is
+  // a product of matrices.
   int64_t depth = 0;
   std::vector<bool> rows;  // by operand
 };

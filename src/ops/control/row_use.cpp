@@ -50,11 +50,20 @@ bool agrees(const std::vector<int64_t>& dims, size_t d, int64_t loop, bool has_r
   return has_rows ? times == 1 && d < dims.size() && dims[d] == loop : times == 0;
 }
 
+// Products of matrices go through memory in blocks of their own, and read an operand whole.
+bool sums_products(const Node& node, const FactorRule& rule) {
+  return node.op().has(kLinearInEach) &&
+         std::any_of(rule.factors.begin(), rule.factors.end(), [](const Factor& factor) {
+           return factor.kind == FactorKind::reduction && factor.size > 1;
+         });
+}
+
 RowUse use_of_nest(const Node& node) {
   RowUse use;
   use.rows.assign(node.operands().size(), false);
   if (!may_have_rows(node)) return use;
   const FactorRule rule = node.op().factors(node);
+  if (sums_products(node, rule)) return use;
   const std::vector<Shape> leaves = leaf_shapes(node.shape);
   for (size_t d = 0;; ++d) {
     const int64_t loop = leading_loop(rule, leaves, d);

@@ -19,8 +19,8 @@ bool fuse_row_blocks(Computation& computation);
 // Sums of two pads between elements, which stand in turn in the result, become a kCustom fusion.
 bool fuse_interleaves(Computation& computation);
 
-// Ops that no loop takes in, and what is before and behind them, become one kCustom fusion where all
-// of it goes row by row and what is between would go to memory.
+// Ops that no loop takes in, and what is before and behind them, become one kCustom fusion where
+// all of it goes row by row and what is between would go to memory.
 bool fuse_row_tiles(Computation& computation);
 
 // The last transpose above the dot to which it can be written directly; the dot itself where there
