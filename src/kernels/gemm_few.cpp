@@ -72,6 +72,51 @@ struct HalfBits {
   static float read(uint16_t x) { return half_to_float(x); }
 };
 
+// kLines lines of b, which lie along n, by kRows rows of a, some vectors of each line at once:
+// lines a power of two apart are in each other's places in a cache, and each is left after one
+// look. The columns that were done.
+template <int kLines, int kRows, int kVectors, class B, class T = typename B::Summed>
+int64_t add_wide(const FewRowsExtents& e, const T* a, const typename B::Stored* b, T* sums) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + kVectors * lanes <= e.n; j += kVectors * lanes) {
+    hn::Vec<decltype(d)> sum[kRows][kVectors];
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v)
+        sum[r][v] = hn::LoadU(d, sums + r * sums_row(e) + j + v * lanes);
+    for (int i = 0; i < kLines; ++i) {
+      const auto* const line = b + i * e.b_k + j;
+      if constexpr (sizeof(*line) == 2) __builtin_prefetch(line + kLines * e.b_k);
+      hn::Vec<decltype(d)> x[kVectors];
+      for (int v = 0; v < kVectors; ++v) x[v] = B::load(d, line + v * lanes);
+      for (int r = 0; r < kRows; ++r) {
+        const auto y = hn::Set(d, a[r * e.k + i]);
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(y, x[v], sum[r][v]);
+      }
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v)
+        hn::StoreU(sum[r][v], d, sums + r * sums_row(e) + j + v * lanes);
+  }
+  return j;
+}
+template <int kLines, class B, class T = typename B::Summed>
+int64_t add_wide_of(const FewRowsExtents& e, const T* a, const typename B::Stored* b, T* sums) {
+  switch (e.rows) {
+    case 1:
+      return add_wide<kLines, 1, 4, B>(e, a, b, sums);
+    case 2:
+      return add_wide<kLines, 2, 4, B>(e, a, b, sums);
+    case 3:
+      return add_wide<kLines, 3, 2, B>(e, a, b, sums);
+    case 4:
+      return add_wide<kLines, 4, 2, B>(e, a, b, sums);
+    default:
+      return 0;
+  }
+}
+
 // kLines lines of b, which lie along n, by their rows of a, vector by vector.
 template <int kLines, class B, class T = typename B::Summed>
 void add_lines(const FewRowsExtents& e, const T* a, const typename B::Stored* b, T* sums) {
@@ -87,7 +132,7 @@ void add_lines(const FewRowsExtents& e, const T* a, const typename B::Stored* b,
       hn::StoreU(sum, d, to);
     }
   };
-  int64_t j = 0;
+  int64_t j = add_wide_of<kLines, B>(e, a, b, sums);
   for (; j + lanes <= e.n; j += lanes) add(b + j, e.b_k, j);
   if (j == e.n) return;
   typename B::Stored rest[kLines * 16] = {};  // nothing behind the last line is read
