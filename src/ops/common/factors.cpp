@@ -50,6 +50,17 @@ WindowStep window_step(const WindowDim& w) {
           saturating_add(saturating_multiply(w.size - 1, w.window_dilation), 1)};
 }
 
+Attributes attributes_on_part(const Node& node, const std::vector<Node*>& operands,
+                              std::vector<Shape> leaves) {
+  if (node.op().on_part == nullptr || node.operand(0)->shape.is_tuple) return node.attrs;
+  NodePart part{{}, {}, std::move(leaves)};
+  for (const Node* operand : operands) part.operands.push_back(operand->shape);
+  for (int64_t d = 0; d < operands[0]->rank(); ++d)
+    part.dims.push_back(operands[0]->dim(d) == node.operand(0)->dim(d) ? PartDim::whole
+                                                                       : PartDim::cut);
+  return node.op().on_part(node, part);
+}
+
 Attributes slice_sizes_on_part(const Node& node, const NodePart& part) {
   Attributes attrs = node.attrs;
   for (size_t d = 0; d < part.dims.size(); ++d)

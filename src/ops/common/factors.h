@@ -6,6 +6,11 @@ namespace gspmd {
 
 // What the factor rules of the families share.
 
+// The attributes of a node's part, given its operands there and the leaves of its result: dims of
+// the first operand that have another size are cut.
+Attributes attributes_on_part(const Node& node, const std::vector<Node*>& operands,
+                              std::vector<Shape> leaves);
+
 // A rule without factors: every dim of every operand and result leaf is FactorRule::kNone. Tuple
 // operands have no dims here.
 FactorRule no_factors(const Node& node);

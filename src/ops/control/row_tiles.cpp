@@ -9,6 +9,8 @@
 
 #include "gspmd/ir/known_literal.h"
 #include "gspmd/ir/op.h"
+#include "kernels/lines.h"
+#include "ops/common/factors.h"
 #include "ops/control/row_flow.h"
 
 namespace gspmd {
@@ -20,8 +22,6 @@ constexpr int64_t kManyTiles = 64;             // where rows are enough
 constexpr int64_t kFewTiles = 16;              // below this smaller rows are looked for
 constexpr int64_t kSmallTileBytes = 32 << 10;  // but not for tiles below this
 constexpr int64_t kLine = 64;                  // bytes: where buffers begin
-
-int64_t up_to_lines(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 // The leading dims of a tile: one index of all but the last of them, `rows` of this.
 struct TileDims {
@@ -48,15 +48,7 @@ Computation* body_of_tile(const Computation& body, const TileDims& tile, Module&
       for (Shape& leaf : leaves) leaf = tile.cut(leaf);
     std::vector<Node*> operands;
     for (const Node* operand : node->operands()) operands.push_back(copies.at(operand));
-    Attributes attrs = node->attrs;
-    if (has_rows && node->op().on_part) {
-      NodePart part{{}, {}, leaves};
-      for (const Node* operand : operands) part.operands.push_back(operand->shape);
-      for (int64_t d = 0; d < operands[0]->rank(); ++d)
-        part.dims.push_back(operands[0]->dim(d) == node->operand(0)->dim(d) ? PartDim::whole
-                                                                            : PartDim::cut);
-      attrs = node->op().on_part(*node, part);
-    }
+    Attributes attrs = has_rows ? attributes_on_part(*node, operands, leaves) : node->attrs;
     Shape shape = node->shape.is_tuple ? Shape::tuple(leaves) : leaves.at(0);
     Node* copy = made->append(node->opcode(), std::move(shape), std::move(operands),
                               std::move(attrs), node->name());
@@ -173,8 +165,8 @@ class TilePlanner {
                                         {.bytes = leaves[leaf].bytes(), .last = at}));
     program_.cost += step.kernel.cost;
     program_.scratch_bytes = std::max(program_.scratch_bytes, step.kernel.scratch_bytes);
-    program_.pointers_bytes = std::max(
-        program_.pointers_bytes, up_to_lines(std::ssize(step.buffers) * int64_t{sizeof(void*)}));
+    program_.pointers_bytes = std::max(program_.pointers_bytes,
+                                       in_lines(std::ssize(step.buffers) * int64_t{sizeof(void*)}));
     program_.steps.push_back(std::move(step));
     return true;
   }
@@ -206,11 +198,11 @@ class TilePlanner {
         if (b.kind != TileBuffer::scratch) continue;
         int64_t offset = 0;
         auto next = live.begin();
-        for (; next != live.end() && (*next)->offset < offset + up_to_lines(b.bytes); ++next)
-          offset = (*next)->offset + up_to_lines((*next)->bytes);
+        for (; next != live.end() && (*next)->offset < offset + in_lines(b.bytes); ++next)
+          offset = (*next)->offset + in_lines((*next)->bytes);
         b.offset = offset;
         live.insert(next, &b);
-        program_.values_bytes = std::max(program_.values_bytes, offset + up_to_lines(b.bytes));
+        program_.values_bytes = std::max(program_.values_bytes, offset + in_lines(b.bytes));
       }
     }
     program_.scratch_bytes += program_.pointers_bytes + program_.values_bytes;

@@ -209,14 +209,7 @@ Computation* scan_body_on_parts(const Node& scan, const std::vector<int64_t>& si
     for (size_t l = 0; l < leaves.size(); ++l) leaves[l] = cut(*node, l, leaves[l]);
     std::vector<Node*> operands;
     for (const Node* operand : node->operands()) operands.push_back(copies.at(operand));
-    Attributes attrs = node->attrs;
-    if (node->op().on_part && !node->operand(0)->shape.is_tuple) {
-      NodePart part{{}, {operands[0]->shape}, leaves};
-      for (size_t d = 0; d < operands[0]->dims().size(); ++d)
-        part.dims.push_back(operands[0]->dims()[d] == node->operand(0)->dims()[d] ? PartDim::whole
-                                                                                  : PartDim::cut);
-      attrs = node->op().on_part(*node, part);
-    }
+    Attributes attrs = attributes_on_part(*node, operands, leaves);
     Shape shape = node->shape;
     if (shape.is_tuple)
       shape = Shape::tuple(leaves);
