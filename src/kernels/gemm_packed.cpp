@@ -68,9 +68,10 @@ GSPMD_INLINE V with_product(V sum, V x, V y) {
 }
 
 // One block of registers: c[strip of rows, strip of columns] = or += a * strip of b. `step`: from
-// one row of a to the next, or, of what is contiguous along the rows, from one k to the next.
+// one row of a to the next, or, of what is contiguous along the rows, from one k to the next. A
+// function of its own: what is around it would take its registers.
 template <bool kAdd, Lie kLie, class T>
-GSPMD_INLINE void register_block(int64_t k, const T* HWY_RESTRICT a, int64_t a_step,
+HWY_NOINLINE void register_block(int64_t k, const T* HWY_RESTRICT a, int64_t a_step,
                                  const T* HWY_RESTRICT b, T* HWY_RESTRICT c, int64_t c_row) {
   const LaneTag<T> d;
   using V = hn::Vec<LaneTag<T>>;
@@ -166,29 +167,64 @@ class Ahead {
   int64_t row_ = 0, lines_ = 1, left_ = 0, share_ = 0, at_ = 0;
 };
 
-// c[rows, columns] = or += a * packed b, whose strips are `b_strip` floats apart.
+// The packed strips of a panel of b, `step` elements from one to the next. Where there is a `to`,
+// the same place, they are made when they are read for the first time, from elements that lie as
+// `extents` says: these are waited for while the strip before is multiplied.
+template <class T>
+struct StripsOfB {
+  const T* strips;
+  int64_t step;
+  const PackedExtents* extents = nullptr;
+  const T* from = nullptr;
+  T* to = nullptr;
+
+  // Strip `i` of k lines and so many columns.
+  void make(int64_t i, int64_t k, int64_t columns) const {
+    const int64_t wide = strip_columns<T>();
+    pack_b(*extents, from + i * wide * extents->b_n, k, columns, {wide, step}, to + i * step);
+  }
+  // What it is made of, during so many blocks of registers.
+  Ahead<T> ahead(int64_t i, int64_t k, int64_t columns, int64_t blocks) const {
+    const T* const begin = from + i * strip_columns<T>() * extents->b_n;
+    if (extents->b_n == 1) return {begin, extents->b_k, k, columns, blocks};
+    if (extents->b_k == 1) return {begin, extents->b_n, columns, k, blocks};
+    return {};
+  }
+};
+
+// c[rows, columns] = or += a * b.
 template <bool kAdd, class T>
-void panel_product(int64_t rows, int64_t k, int64_t columns, const RowsOfA<T>& a, const T* b,
-                   int64_t b_strip, T* c, int64_t c_row, Ahead<T> ahead) {
+void panel_product(int64_t rows, int64_t k, int64_t columns, const RowsOfA<T>& a,
+                   const StripsOfB<T>& b, T* c, int64_t c_row, Ahead<T> ahead) {
   const int64_t wide = strip_columns<T>();
   alignas(64) T edge[kStripRows * kStripVectors * HWY_MAX_BYTES / sizeof(T)];
-  for (int64_t j = 0; j < columns; j += wide, b += b_strip) {
+  for (int64_t at = 0; at * wide < columns; ++at) {
+    const int64_t j = at * wide, count = std::min(wide, columns - j);
+    const T* const strip_b = b.strips + at * b.step;
+    Ahead<T> next_strip;
+    if (b.to != nullptr) {
+      b.make(at, k, count);
+      if (j + wide < columns)
+        next_strip =
+            b.ahead(at + 1, k, std::min(wide, columns - j - wide), ceil_div(rows, kStripRows));
+    }
     const T* strip = a.full;
     for (int64_t i = 0; i < rows; i += kStripRows, strip += a.strip) {
       T* const to = c + i * c_row + j;
       ahead.fetch();
+      next_strip.fetch();
       const bool is_full = i + kStripRows <= rows;
-      if (is_full && j + wide <= columns) {
-        block_of<kAdd>(a.lie, k, strip, a.step, b, to, c_row);
+      if (is_full && count == wide) {
+        block_of<kAdd>(a.lie, k, strip, a.step, strip_b, to, c_row);
         continue;
       }
-      const int64_t row_count = std::min(kStripRows, rows - i), count = std::min(wide, columns - j);
+      const int64_t row_count = std::min(kStripRows, rows - i);
       if constexpr (kAdd && kGoesOn<T>) {
         std::fill(std::begin(edge), std::end(edge), T(0));
         for (int64_t y = 0; y < row_count; ++y) std::copy_n(to + y * c_row, count, edge + y * wide);
       }
       block_of<kAdd && kGoesOn<T>>(is_full ? a.lie : Lie::packed, k, is_full ? strip : a.last,
-                                   a.step, b, edge, wide);
+                                   a.step, strip_b, edge, wide);
       for (int64_t y = 0; y < row_count; ++y)
         for (int64_t x = 0; x < count; ++x)
           to[y * c_row + x] = edge[y * wide + x] + (kAdd && !kGoesOn<T> ? to[y * c_row + x] : T(0));
@@ -196,14 +232,13 @@ void panel_product(int64_t rows, int64_t k, int64_t columns, const RowsOfA<T>& a
   }
 }
 
-// Where rows, or values of k, are a multiple of a page apart they share few sets of the
-// second-level cache: then, and where nothing else is read in order, a is packed if many columns
-// read it.
+// Where nothing is read in order a is packed if many columns read it. With long vectors also where
+// rows are a multiple of a page apart, and share few sets of the second-level cache.
 template <class T>
 Lie lie_of(const PackedExtents& e) {
   const bool is_reread = e.n > kFewStrips * strip_columns<T>();
-  if (e.a_k == 1 && !(is_reread && e.a_row % (4096 / static_cast<int64_t>(sizeof(T))) == 0))
-    return Lie::along_k;
+  const bool shares_sets = kWide && e.a_row % (4096 / static_cast<int64_t>(sizeof(T))) == 0;
+  if (e.a_k == 1 && !(is_reread && shares_sets)) return Lie::along_k;
   return e.a_row == 1 && !is_reread ? Lie::along_rows : Lie::packed;
 }
 
@@ -267,22 +302,19 @@ void run_packed(const PackedExtents& e, const T* a, const T* b, T* c, T* scratch
     const T* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
     const RowsOfA<T> panel = rows_of_a(e, from, rows, k, packed_a);
     const Ahead<T> ahead = next_rows(e, a, at, k_step, columns);
+    StripsOfB<T> strips{packed_b, strip_of_b<T>(k)};
+    if (at.group == 0 && at.row == 0)
+      strips = {packed_b, strip_of_b<T>(k), &e, b + at.k * e.b_k + j * e.b_n, packed_b};
     T* const to = c + at.group * e.c_group + at.row * e.c_row + j;
     if (at.k == 0)
-      panel_product<false>(rows, k, columns, panel, packed_b, strip_of_b<T>(k), to, e.c_row, ahead);
+      panel_product<false>(rows, k, columns, panel, strips, to, e.c_row, ahead);
     else
-      panel_product<true>(rows, k, columns, panel, packed_b, strip_of_b<T>(k), to, e.c_row, ahead);
+      panel_product<true>(rows, k, columns, panel, strips, to, e.c_row, ahead);
   };
-  for (int64_t j = 0; j < e.n; j += kPanelColumns) {
-    const int64_t columns = std::min(kPanelColumns, e.n - j);
-    for (int64_t p = 0; p < e.k; p += k_step) {
-      const int64_t k = std::min(k_step, e.k - p);
-      pack_b(e, b + p * e.b_k + j * e.b_n, k, columns, {strip_columns<T>(), strip_of_b<T>(k)},
-             packed_b);
+  for (int64_t j = 0; j < e.n; j += kPanelColumns)
+    for (int64_t p = 0; p < e.k; p += k_step)
       for (int64_t g = 0; g < e.groups; ++g)
         for (int64_t i = 0; i < e.rows; i += kPanelRows) run_panel({g, i, p}, j);
-    }
-  }
 }
 
 // --- b laid out once
@@ -310,12 +342,12 @@ void multiply_strips(const StripExtents& strips, bool adds, const float* a, cons
     for (int64_t i = 0; i < e.rows; i += kPanelRows) {
       const int64_t rows = std::min(kPanelRows, e.rows - i);
       const RowsOfA<float> panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
-      const float* const from = b + p * strip_columns();
+      const StripsOfB<float> from{b + p * strip_columns(), strips.strip};
       float* const to = c + i * e.c_row;
       if (adds || p > 0)
-        panel_product<true>(rows, k, e.n, panel, from, strips.strip, to, e.c_row, {});
+        panel_product<true>(rows, k, e.n, panel, from, to, e.c_row, {});
       else
-        panel_product<false>(rows, k, e.n, panel, from, strips.strip, to, e.c_row, {});
+        panel_product<false>(rows, k, e.n, panel, from, to, e.c_row, {});
     }
   }
 }
