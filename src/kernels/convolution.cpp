@@ -466,12 +466,12 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (packed_lanes() == kPlaneLanes)
     if (PreparedKernel planes = prepare_planes_of_groups(spec); planes.run) return planes;
   if (PreparedKernel group = prepare_of_groups(spec); group.run) return group;
+  if (packed_lanes() == kPlaneLanes && sizes_fit(spec))
+    if (PreparedKernel rows = prepare_depthwise_rows(spec); rows.run) return rows;
   if (!fits) return {};
   if (packed_lanes() == kPlaneLanes) {
     if (PreparedKernel planes = prepare_planes_gradient(spec); planes.run) return planes;
     if (PreparedKernel planes = prepare_planes(spec); planes.run) return planes;
-    if (spec.operand == DType::bf16)  // of f32 the library's are as fast
-      if (PreparedKernel rows = prepare_depthwise_rows(spec); rows.run) return rows;
     if (PreparedKernel planes = prepare_depthwise_planes(spec); planes.run) return planes;
   }
   const ConvolutionForm form = form_of(spec);

@@ -1,7 +1,6 @@
 #include "kernels/depthwise_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "gspmd/base/shape.h"
@@ -63,16 +62,6 @@ StridedCopy packing_of(const ConvolutionSpec& spec, DepthwiseRows& e) {
   return simplified(std::move(copy));
 }
 
-// Widens in place, from behind.
-void widen_weights(std::byte* bytes, int64_t n) {
-  for (int64_t i = n; i-- > 0;) {
-    uint16_t narrow = 0;
-    std::memcpy(&narrow, bytes + 2 * i, sizeof narrow);
-    const uint32_t wide = static_cast<uint32_t>(narrow) << 16;
-    std::memcpy(bytes + 4 * i, &wide, sizeof wide);
-  }
-}
-
 }  // namespace
 
 PreparedKernel prepare_depthwise_rows(const ConvolutionSpec& spec) {
@@ -80,15 +69,13 @@ PreparedKernel prepare_depthwise_rows(const ConvolutionSpec& spec) {
   std::optional<DepthwiseRows> rows = depthwise_of(spec);
   if (function == nullptr || !rows) return {};
   PreparedKernel kernel;
-  const bool is_packed = spec.operand != DType::f32 || spec.kernel_output != 1;
+  const bool is_packed = spec.kernel_output != 1;
   if (is_packed) {
-    const int64_t weights = rows->taps() * rows->channels;
     kernel.prepare_parts = 1;
-    kernel.shared_bytes = ceil_div(weights * 4, int64_t{64}) * 64;
-    kernel.prepare = [copy = packing_of(spec, *rows), weights,
-                      widens = spec.operand == DType::bf16](const KernelArgs& args) {
+    kernel.shared_bytes =
+        ceil_div(rows->taps() * rows->channels * dtype_size(spec.operand), int64_t{64}) * 64;
+    kernel.prepare = [copy = packing_of(spec, *rows)](const KernelArgs& args) {
       run_copy(copy, args.operands[1], args.shared);
-      if (widens) widen_weights(args.shared, weights);
     };
   }
   const double flops = convolution_flops(spec);
@@ -98,8 +85,7 @@ PreparedKernel prepare_depthwise_rows(const ConvolutionSpec& spec) {
   kernel.scratch_bytes = ceil_div(depthwise_scratch_bytes(*rows), int64_t{64}) * 64;
   kernel.run = [e = *rows, function, is_packed, parts = kernel.parts](const KernelArgs& args) {
     function(e, args.part * e.rows() / parts, (args.part + 1) * e.rows() / parts, args.operands[0],
-             reinterpret_cast<const float*>(is_packed ? args.shared : args.operands[1]),
-             args.results[0], args.scratch);
+             is_packed ? args.shared : args.operands[1], args.results[0], args.scratch);
   };
   return kernel;
 }

@@ -29,9 +29,10 @@ struct DepthwiseRows {
   int64_t rows() const { return images * axes[0].positions * axes[1].positions; }
 };
 
-// Rows [first, last) of positions along the last axis. `scratch`: depthwise_scratch_bytes().
+// Rows [first, last) of positions along the last axis; w is of x's type. `scratch`:
+// depthwise_scratch_bytes().
 using DepthwiseRowsFunction = void (*)(const DepthwiseRows& rows, int64_t first, int64_t last,
-                                       const std::byte* x, const float* w, std::byte* y,
+                                       const std::byte* x, const std::byte* w, std::byte* y,
                                        std::byte* scratch);
 inline int64_t depthwise_scratch_bytes(const DepthwiseRows& rows) {
   constexpr int64_t kNumbersOfRun = 5;
@@ -40,7 +41,8 @@ inline int64_t depthwise_scratch_bytes(const DepthwiseRows& rows) {
 // nullptr: not for these types.
 DepthwiseRowsFunction depthwise_rows_function(DType operand, DType result);
 
-// `run` is empty where `spec` is no depthwise convolution of f32 or bf16 in this order of memory.
+// `run` is empty where `spec` is no depthwise convolution of f32, bf16 or f16 in this order of
+// memory.
 PreparedKernel prepare_depthwise_rows(const ConvolutionSpec& spec);
 
 }  // namespace gspmd

@@ -105,6 +105,37 @@ TEST_CASE("depthwise convolutions of channels last are the sums that define them
   check_depthwise(prepare_depthwise_rows, true, DType::f32, DType::f32);
   check_depthwise(prepare_depthwise_rows, true, DType::bf16, DType::bf16);
   check_depthwise(prepare_depthwise_rows, true, DType::bf16, DType::f32);
+  check_depthwise(prepare_depthwise_rows, true, DType::f16, DType::f16);
+  check_depthwise(prepare_depthwise_rows, true, DType::f16, DType::f32);
+}
+
+// Results past the caches, where whole vectors fit into their rows, and where they do not.
+TEST_CASE("large depthwise convolutions of channels last are the sums that define them",
+          "[convolution]") {
+  WindowNumbers random{std::mt19937_64(23)};
+  for (const int64_t features : {64, 72}) {
+    constexpr int64_t kRows = 130, kColumns = 131, kImages = 2;
+    ConvolutionCase c;
+    ConvolutionSpec& s = c.spec;
+    s.operand = s.result = DType::f32;
+    s.batch = kImages;
+    s.feature_groups = s.out_features = features;
+    s.input_batch = s.output_batch = kRows * kColumns * features;
+    s.input_feature = s.output_feature = s.kernel_output = s.kernel_input = 1;
+    ConvolutionAxis rows, columns;
+    rows.input = rows.output = kRows, columns.input = columns.output = kColumns;
+    rows.input_step = rows.output_step = kColumns * features;
+    columns.input_step = columns.output_step = features;
+    rows.kernel = columns.kernel = 3, rows.pad_low = columns.pad_low = 1;
+    rows.kernel_step = 3 * features, columns.kernel_step = features;
+    s.axes = {rows, columns};
+    c.input = c.result = kImages * kRows * kColumns * features, c.kernel = 9 * features;
+    const Array x = random.whole(c.input, DType::f32), w = random.whole(c.kernel, DType::f32);
+    const Array expected = convolution_sums(c, x, w);
+    INFO(features << " features");
+    CHECK(bitwise_equal(run_kernel(prepare_depthwise_rows(s), {x, w}, {expected.shape()})[0],
+                        expected));
+  }
 }
 
 TEST_CASE("depthwise convolutions of channels first are the sums that define them",
