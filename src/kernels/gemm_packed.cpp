@@ -46,7 +46,7 @@ namespace {
 // that is large). A strip of b stays in the first-level cache, as far as it has room; where it has
 // none the strip comes from the second, which costs less than to write results in more turns.
 constexpr bool kWide = HWY_MAX_BYTES == 64;
-constexpr int64_t kPanelRows = kWide ? 120 : 96, kPanelColumns = 512;
+constexpr int64_t kPanelRows = kMostSharedRows, kPanelColumns = 512;
 template <class T>
 constexpr int64_t kPanelK = 2048 / static_cast<int64_t>(sizeof(T));
 constexpr int64_t kFewStrips = 4;  // of b: reading rows of a so often costs less than packing them
@@ -342,12 +342,13 @@ void multiply_strips(const StripExtents& strips, bool adds, const float* a, cons
     for (int64_t i = 0; i < e.rows; i += kPanelRows) {
       const int64_t rows = std::min(kPanelRows, e.rows - i);
       const RowsOfA<float> panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
+      const Ahead<float> ahead = next_rows(e, a, {0, i, p}, k_step, e.n);
       const StripsOfB<float> from{b + p * strip_columns(), strips.strip};
       float* const to = c + i * e.c_row;
       if (adds || p > 0)
-        panel_product<true>(rows, k, e.n, panel, from, to, e.c_row, {});
+        panel_product<true>(rows, k, e.n, panel, from, to, e.c_row, ahead);
       else
-        panel_product<false>(rows, k, e.n, panel, from, to, e.c_row, {});
+        panel_product<false>(rows, k, e.n, panel, from, to, e.c_row, ahead);
     }
   }
 }
@@ -409,24 +410,29 @@ class PackedProduct final : public GemmProduct {
 
 class StripProduct final : public GemmProduct {
  public:
-  explicit StripProduct(const PackedExtents& extents)
-      : functions_(strip_functions()), extents_(extents) {}
+  StripProduct(const PackedExtents& extents, bool is_laid_out)
+      : functions_(strip_functions()), extents_(extents), is_laid_out_(is_laid_out) {}
 
   int64_t scratch_bytes() const override { return (floats_of_b() + functions_.scratch(e_)) * 4; }
 
   void run(const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* scratch) const override {
-    auto* const strips = reinterpret_cast<float*>(scratch);
-    functions_.lay_out(extents_, reinterpret_cast<const float*>(b), strips);
-    functions_.multiply(e_, false, reinterpret_cast<const float*>(a), strips,
-                        reinterpret_cast<float*>(c), strips + floats_of_b());
+    auto* const own = reinterpret_cast<float*>(scratch);
+    const auto* const from = reinterpret_cast<const float*>(b);
+    if (!is_laid_out_) functions_.lay_out(extents_, from, own);
+    functions_.multiply(e_, false, reinterpret_cast<const float*>(a), is_laid_out_ ? from : own,
+                        reinterpret_cast<float*>(c), own + floats_of_b());
   }
 
  private:
-  int64_t floats_of_b() const { return ceil_div(e_.n, functions_.columns) * e_.strip; }
+  // In scratch.
+  int64_t floats_of_b() const {
+    return is_laid_out_ ? 0 : ceil_div(e_.n, functions_.columns) * e_.strip;
+  }
 
   const StripFunctions& functions_;
   PackedExtents extents_;
+  bool is_laid_out_;
   StripExtents e_{extents_.rows,
                   extents_.n,
                   extents_.k,
@@ -442,8 +448,8 @@ const StripFunctions& strip_functions() { return family().strips; }
 
 int64_t packed_lanes() { return family().lanes; }
 
-std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents) {
-  return std::make_unique<StripProduct>(extents);
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents, bool is_laid_out) {
+  return std::make_unique<StripProduct>(extents, is_laid_out);
 }
 
 std::unique_ptr<GemmProduct> packed_product(DType dtype, const PackedExtents& extents) {

@@ -45,8 +45,11 @@ std::unique_ptr<GemmProduct> few_rows_product(DType operand, DType result,
 
 // f32, f64, s32 or u32 over any strides.
 std::unique_ptr<GemmProduct> packed_product(DType dtype, const PackedExtents& extents);
-// f32 of few columns, all of b packed before, and one group.
-std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents);
+// f32 of one group, all of b in strips: of few columns, which it packs before; or `is_laid_out`, so
+// that b is the strips.
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents, bool is_laid_out);
+// Rows that are multiplied at a time, at most.
+constexpr int64_t kMostSharedRows = 120;
 int64_t packed_lanes();  // floats in a vector of this processor
 
 // Products of f32 whose operand b is laid out once and multiplied often: in strips of some columns,
