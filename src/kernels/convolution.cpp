@@ -448,6 +448,18 @@ PreparedKernel prepare_planes_of_groups(const ConvolutionSpec& spec) {
   return kernel;
 }
 
+// Depthwise, of f32, by so many taps at every position that the library, which has a loop for such,
+// is quicker than what reads each element once for each tap.
+bool computes_by_taps(const ConvolutionSpec& spec) {
+  constexpr int64_t kFewTaps = 12;
+  int64_t taps = 1;
+  for (const ConvolutionAxis& axis : spec.axes) {
+    if (axis.stride > 1) return false;
+    taps = saturating_multiply(taps, axis.kernel);
+  }
+  return spec.operand == DType::f32 && taps > kFewTaps;
+}
+
 PreparedKernel prepare_of_groups(const ConvolutionSpec& spec) {
   PreparedKernel gradient = prepare_group_gradient(spec);
   return gradient.run ? gradient : prepare_group_convolution(spec);
@@ -466,7 +478,7 @@ PreparedKernel prepare_convolution(const ConvolutionSpec& spec) {
   if (packed_lanes() == kPlaneLanes)
     if (PreparedKernel planes = prepare_planes_of_groups(spec); planes.run) return planes;
   if (PreparedKernel group = prepare_of_groups(spec); group.run) return group;
-  if (packed_lanes() == kPlaneLanes && sizes_fit(spec))
+  if (packed_lanes() == kPlaneLanes && sizes_fit(spec) && !computes_by_taps(spec))
     if (PreparedKernel rows = prepare_depthwise_rows(spec); rows.run) return rows;
   if (!fits) return {};
   if (packed_lanes() == kPlaneLanes) {
