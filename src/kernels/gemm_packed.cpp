@@ -247,20 +247,27 @@ struct Panel {
   int64_t group = 0, row = 0, k = 0;
 };
 
-// The rows of a behind a panel's: of its group, of the next one, or of the next values of k.
+// Rows of a from `a` on, of which the next panel product is, during one by so many columns.
+template <class T>
+Ahead<T> rows_ahead(const PackedExtents& e, const T* a, int64_t rows, int64_t k, int64_t now,
+                    int64_t columns) {
+  const int64_t blocks = ceil_div(now, kStripRows) * ceil_div(columns, strip_columns<T>());
+  if (e.a_k == 1) return {a, e.a_row, rows, k, blocks};
+  if (e.a_row == 1) return {a, e.a_k, k, rows, blocks};
+  return {};
+}
+
+// The rows behind a panel's: of its group, of the next one, or of the next values of k.
 template <class T>
 Ahead<T> next_rows(const PackedExtents& e, const T* a, Panel at, int64_t k_step, int64_t columns) {
-  const int64_t blocks = ceil_div(std::min(kPanelRows, e.rows - at.row), kStripRows) *
-                         ceil_div(columns, strip_columns<T>());
+  const int64_t now = std::min(kPanelRows, e.rows - at.row);
   at.row += kPanelRows;
   if (at.row >= e.rows) at.row = 0, ++at.group;
   if (at.group >= e.groups) at.group = 0, at.k += k_step;
   if (at.k >= e.k) return {};
-  const int64_t rows = std::min(kPanelRows, e.rows - at.row), k = std::min(k_step, e.k - at.k);
-  const T* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
-  if (e.a_k == 1) return {from, e.a_row, rows, k, blocks};
-  if (e.a_row == 1) return {from, e.a_k, k, rows, blocks};
-  return {};
+  return rows_ahead(e, a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k,
+                    std::min(kPanelRows, e.rows - at.row), std::min(k_step, e.k - at.k), now,
+                    columns);
 }
 
 template <class T>
@@ -342,7 +349,11 @@ void multiply_strips(const StripExtents& strips, bool adds, const float* a, cons
     for (int64_t i = 0; i < e.rows; i += kPanelRows) {
       const int64_t rows = std::min(kPanelRows, e.rows - i);
       const RowsOfA<float> panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
-      const Ahead<float> ahead = next_rows(e, a, {0, i, p}, k_step, e.n);
+      const bool is_last = i + kPanelRows >= e.rows && p + k_step >= e.k;
+      const Ahead<float> ahead =
+          is_last && strips.behind > 0
+              ? rows_ahead(e, a + strips.behind * e.a_row, rows, std::min(k_step, e.k), rows, e.n)
+              : next_rows(e, a, {0, i, p}, k_step, e.n);
       const StripsOfB<float> from{b + p * strip_columns(), strips.strip};
       float* const to = c + i * e.c_row;
       if (adds || p > 0)
@@ -409,6 +420,9 @@ class PackedProduct final : public GemmProduct {
 };
 
 class StripProduct final : public GemmProduct {
+  // Who claim blocks of rows in turn, so that the next ones of each are so many blocks on.
+  static constexpr int64_t kWorkersExpected = 2;
+
  public:
   StripProduct(const PackedExtents& extents, bool is_laid_out)
       : functions_(strip_functions()), extents_(extents), is_laid_out_(is_laid_out) {}
@@ -439,7 +453,8 @@ class StripProduct final : public GemmProduct {
                   extents_.a_row,
                   extents_.a_k,
                   extents_.c_row,
-                  functions_.step(extents_.k)};
+                  functions_.step(extents_.k),
+                  is_laid_out_ ? kWorkersExpected* extents_.rows : 0};
 };
 
 }  // namespace

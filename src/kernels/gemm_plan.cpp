@@ -38,6 +38,8 @@ constexpr int64_t kRowsInPlaceBytes = int64_t{4} << 20, kPageFloats = 1024;
 // Operand b in strips for blocks of rows that are claimed one by one: what memory they may take (of
 // more they would be read from far away), and the rows of a block.
 constexpr int64_t kSharedBytes = int64_t{8} << 20, kLeastSharedRows = 60, kFewSharedBlocks = 5;
+// Of products that are smaller the stage before costs more: many devices have them at a time.
+constexpr int64_t kLeastSharedParts = 3;
 
 // Where rows are too few to be parts, columns are: the library does better with many at once.
 constexpr int64_t kPlainColumns = 256, kPlainParts = 4;
@@ -174,7 +176,7 @@ bool GemmPlan::shares_strips() const {
          outer_count == 1 && k.size() == 1 && k[0].a == 1 && n.c == 1 &&
          m.size >= 2 * kMostSharedRows &&
          saturating_multiply(n.size, k_size) * operand_size <= kSharedBytes &&
-         parts_of(flops(), kPartFlops) >= 2;
+         parts_of(flops(), kPackedPartFlops) >= kLeastSharedParts;
 }
 
 bool GemmPlan::take_groups() {

@@ -58,6 +58,9 @@ struct StripExtents {
   int64_t rows = 1, n = 1, k = 1;
   int64_t a_row = 0, a_k = 0, c_row = 0;
   int64_t strip = 0;  // floats from one strip to the next
+  // How many rows on are those that are asked for meanwhile, as many as these, be they there or
+  // not; 0: none.
+  int64_t behind = 0;
 };
 struct StripFunctions {
   int64_t columns;             // of a strip
