@@ -247,6 +247,12 @@ struct Panel {
   int64_t group = 0, row = 0, k = 0;
 };
 
+// Of a panel: about as many in each of them.
+int64_t panel_rows(const PackedExtents& e) {
+  const int64_t panels = ceil_div(e.rows, kPanelRows);
+  return ceil_div(ceil_div(e.rows, panels), kStripRows) * kStripRows;
+}
+
 // Rows of a from `a` on, of which the next panel product is, during one by so many columns.
 template <class T>
 Ahead<T> rows_ahead(const PackedExtents& e, const T* a, int64_t rows, int64_t k, int64_t now,
@@ -260,14 +266,13 @@ Ahead<T> rows_ahead(const PackedExtents& e, const T* a, int64_t rows, int64_t k,
 // The rows behind a panel's: of its group, of the next one, or of the next values of k.
 template <class T>
 Ahead<T> next_rows(const PackedExtents& e, const T* a, Panel at, int64_t k_step, int64_t columns) {
-  const int64_t now = std::min(kPanelRows, e.rows - at.row);
-  at.row += kPanelRows;
+  const int64_t most = panel_rows(e), now = std::min(most, e.rows - at.row);
+  at.row += most;
   if (at.row >= e.rows) at.row = 0, ++at.group;
   if (at.group >= e.groups) at.group = 0, at.k += k_step;
   if (at.k >= e.k) return {};
   return rows_ahead(e, a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k,
-                    std::min(kPanelRows, e.rows - at.row), std::min(k_step, e.k - at.k), now,
-                    columns);
+                    std::min(most, e.rows - at.row), std::min(k_step, e.k - at.k), now, columns);
 }
 
 template <class T>
@@ -300,12 +305,12 @@ int64_t scratch_elements(const PackedExtents& e) {
 
 template <class T>
 void run_packed(const PackedExtents& e, const T* a, const T* b, T* c, T* scratch) {
-  const int64_t k_step = panel_k<T>(e);
+  const int64_t k_step = panel_k<T>(e), row_step = panel_rows(e);
   T* const packed_b = scratch;
   T* const packed_a = packed_b + elements_of_b<T>(e);
   const auto run_panel = [&](const Panel& at, int64_t j) {
     const int64_t columns = std::min(kPanelColumns, e.n - j), k = std::min(k_step, e.k - at.k);
-    const int64_t rows = std::min(kPanelRows, e.rows - at.row);
+    const int64_t rows = std::min(row_step, e.rows - at.row);
     const T* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
     const RowsOfA<T> panel = rows_of_a(e, from, rows, k, packed_a);
     const Ahead<T> ahead = next_rows(e, a, at, k_step, columns);
@@ -321,7 +326,7 @@ void run_packed(const PackedExtents& e, const T* a, const T* b, T* c, T* scratch
   for (int64_t j = 0; j < e.n; j += kPanelColumns)
     for (int64_t p = 0; p < e.k; p += k_step)
       for (int64_t g = 0; g < e.groups; ++g)
-        for (int64_t i = 0; i < e.rows; i += kPanelRows) run_panel({g, i, p}, j);
+        for (int64_t i = 0; i < e.rows; i += row_step) run_panel({g, i, p}, j);
 }
 
 // --- b laid out once
@@ -343,13 +348,13 @@ int64_t strips_scratch(const StripExtents& strips) {
 void multiply_strips(const StripExtents& strips, bool adds, const float* a, const float* b,
                      float* c, float* scratch) {
   const PackedExtents e = extents_of(strips);
-  const int64_t k_step = panel_k<float>(e);
+  const int64_t k_step = panel_k<float>(e), row_step = panel_rows(e);
   for (int64_t p = 0; p < e.k; p += k_step) {
     const int64_t k = std::min(k_step, e.k - p);
-    for (int64_t i = 0; i < e.rows; i += kPanelRows) {
-      const int64_t rows = std::min(kPanelRows, e.rows - i);
+    for (int64_t i = 0; i < e.rows; i += row_step) {
+      const int64_t rows = std::min(row_step, e.rows - i);
       const RowsOfA<float> panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
-      const bool is_last = i + kPanelRows >= e.rows && p + k_step >= e.k;
+      const bool is_last = i + row_step >= e.rows && p + k_step >= e.k;
       const Ahead<float> ahead =
           is_last && strips.behind > 0
               ? rows_ahead(e, a + strips.behind * e.a_row, rows, std::min(k_step, e.k), rows, e.n)
