@@ -111,9 +111,7 @@ std::unique_ptr<GemmProduct> packed_product_of(const GemmPlan& plan, int64_t row
   extents.groups = plan.groups.size;
   extents.a_group = plan.groups.a;
   extents.c_group = plan.groups.c;
-  if (plan.in_place || plan.way == Way::strips)
-    return strip_product(extents, plan.way == Way::strips);
-  return packed_product(plan.operand, extents);
+  return plan.in_place ? strip_product(extents) : packed_product(plan.operand, extents);
 }
 
 std::unique_ptr<GemmProduct> few_rows_product_of(const GemmPlan& plan, int64_t rows,
@@ -141,7 +139,7 @@ bool prepare_products(GemmPlan& plan) {
                                 plan.b_transposed,
                                 plan.b_transposed ? plan.k_size : plan.n.size,
                                 plan.n.size};
-      if (plan.way == Way::packed || plan.way == Way::strips)
+      if (plan.way == Way::packed)
         made = packed_product_of(plan, rows, columns);
       else if (plan.way == Way::few)
         made = few_rows_product_of(plan, rows, columns);
@@ -191,7 +189,6 @@ void prepare_best(GemmPlan& plan) {
   }
   plan.in_place = plan.reads_in_place();
   if (!plan.in_place && plan.is_prepacked() && prepare_as(plan, Way::prepacked)) return;
-  if (plan.shares_strips() && prepare_as(plan, Way::strips)) return;
   prepare_as(plan, plan.take_groups() || plan.is_packed() ? Way::packed : Way::plain);
 }
 
@@ -218,9 +215,6 @@ void run_outer(const GemmPlan& plan, int64_t outer, const Blocks& blocks, const 
   std::byte* packed_c = packed_b + plan.bytes_b;
   std::byte* library = packed_c + plan.bytes_c;
   if (plan.way == Way::prepacked) b = shared;
-  if (plan.way == Way::strips)
-    b = shared + blocks.columns * plan.column_block / strip_functions().columns *
-                     strip_functions().step(plan.k_size) * e;
   if (plan.pack_b) run_copy(plan.copy_b, b, packed_b);
   for (int64_t i = blocks.first_rows; i < blocks.last_rows; ++i) {
     const size_t which = plan.rows(i) == plan.block ? 0 : 1;
@@ -249,41 +243,19 @@ void run_part(const GemmPlan& plan, const KernelArgs& args) {
   }
 }
 
-PackedExtents extents_of_b(const GemmPlan& plan) {
-  PackedExtents extents;
-  extents.n = plan.n.size, extents.k = plan.k_size;
-  extents.b_k = plan.k[0].b, extents.b_n = plan.n.b;
-  return extents;
-}
-
-// The first stage of products whose b is laid out before, for the library.
-void add_prepacking(const GemmPlan& plan, PreparedKernel& kernel) {
-  const int64_t strips = ceil_div(plan.n.size, kStripOfLibrary);
+// The first stage of products whose b is laid out before.
+void add_prepacking(const std::shared_ptr<const GemmPlan>& plan, PreparedKernel& kernel) {
+  const int64_t strips = ceil_div(plan->n.size, kStripOfLibrary);
   const int64_t parts = std::min(strips, kPrepackedParts);
-  kernel.shared_bytes = prepacked_bytes(plan.n.size, plan.k_size, plan.strips());
+  PackedExtents extents;
+  extents.n = plan->n.size, extents.k = plan->k_size;
+  extents.b_k = plan->k[0].b, extents.b_n = plan->n.b;
+  kernel.shared_bytes = prepacked_bytes(extents.n, extents.k, plan->strips());
   kernel.prepare_parts = parts;
-  kernel.prepare = [=, kind = plan.strips(), extents = extents_of_b(plan),
-                    operand = plan.swapped ? 0 : 1](const KernelArgs& args) {
+  kernel.prepare = [=, kind = plan->strips(),
+                    operand = plan->swapped ? 0 : 1](const KernelArgs& args) {
     prepack(extents, kind, args.operands[operand], args.part * strips / parts,
             (args.part + 1) * strips / parts, args.shared);
-  };
-}
-
-// For our own.
-void add_strips(const GemmPlan& plan, PreparedKernel& kernel) {
-  const StripFunctions& functions = strip_functions();
-  const int64_t columns = functions.columns, strips = ceil_div(plan.n.size, columns);
-  const int64_t step = functions.step(plan.k_size), parts = std::min(strips, kPrepackedParts);
-  kernel.shared_bytes = in_lines(strips * step * plan.operand_size);
-  kernel.prepare_parts = parts;
-  kernel.prepare = [=, &functions, all = extents_of_b(plan),
-                    operand = plan.swapped ? 0 : 1](const KernelArgs& args) {
-    const int64_t first = args.part * strips / parts, last = (args.part + 1) * strips / parts;
-    PackedExtents extents = all;
-    extents.n = std::min(last * columns, all.n) - first * columns;
-    functions.lay_out(
-        extents, reinterpret_cast<const float*>(args.operands[operand]) + first * columns * all.b_n,
-        reinterpret_cast<float*>(args.shared) + first * step);
   };
 }
 
@@ -330,8 +302,7 @@ PreparedKernel prepare_gemm(const GemmSpec& spec) {
   const bool fast = spec.dtype == DType::f32 || is_half_dtype(spec.dtype);
   kernel.cost = 100 + flops / (fast ? 200 : plan->way == Way::packed ? 100 : 10);
   if (plan->way == Way::few) kernel.cost = 100 + plan->bytes_of_b() / 16;
-  if (plan->way == Way::prepacked) add_prepacking(*plan, kernel);
-  if (plan->way == Way::strips) add_strips(*plan, kernel);
+  if (plan->way == Way::prepacked) add_prepacking(plan, kernel);
   kernel.run = [plan = std::shared_ptr<const GemmPlan>(std::move(plan))](const KernelArgs& args) {
     run_part(*plan, args);
   };

@@ -46,7 +46,7 @@ namespace {
 // that is large). A strip of b stays in the first-level cache, as far as it has room; where it has
 // none the strip comes from the second, which costs less than to write results in more turns.
 constexpr bool kWide = HWY_MAX_BYTES == 64;
-constexpr int64_t kPanelRows = kMostSharedRows, kPanelColumns = 512;
+constexpr int64_t kPanelRows = kWide ? 120 : 96, kPanelColumns = 512;
 template <class T>
 constexpr int64_t kPanelK = 2048 / static_cast<int64_t>(sizeof(T));
 constexpr int64_t kFewStrips = 4;  // of b: reading rows of a so often costs less than packing them
@@ -247,32 +247,20 @@ struct Panel {
   int64_t group = 0, row = 0, k = 0;
 };
 
-// Of a panel: about as many in each of them.
-int64_t panel_rows(const PackedExtents& e) {
-  const int64_t panels = ceil_div(e.rows, kPanelRows);
-  return ceil_div(ceil_div(e.rows, panels), kStripRows) * kStripRows;
-}
-
-// Rows of a from `a` on, of which the next panel product is, during one by so many columns.
-template <class T>
-Ahead<T> rows_ahead(const PackedExtents& e, const T* a, int64_t rows, int64_t k, int64_t now,
-                    int64_t columns) {
-  const int64_t blocks = ceil_div(now, kStripRows) * ceil_div(columns, strip_columns<T>());
-  if (e.a_k == 1) return {a, e.a_row, rows, k, blocks};
-  if (e.a_row == 1) return {a, e.a_k, k, rows, blocks};
-  return {};
-}
-
-// The rows behind a panel's: of its group, of the next one, or of the next values of k.
+// The rows of a behind a panel's: of its group, of the next one, or of the next values of k.
 template <class T>
 Ahead<T> next_rows(const PackedExtents& e, const T* a, Panel at, int64_t k_step, int64_t columns) {
-  const int64_t most = panel_rows(e), now = std::min(most, e.rows - at.row);
-  at.row += most;
+  const int64_t blocks = ceil_div(std::min(kPanelRows, e.rows - at.row), kStripRows) *
+                         ceil_div(columns, strip_columns<T>());
+  at.row += kPanelRows;
   if (at.row >= e.rows) at.row = 0, ++at.group;
   if (at.group >= e.groups) at.group = 0, at.k += k_step;
   if (at.k >= e.k) return {};
-  return rows_ahead(e, a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k,
-                    std::min(most, e.rows - at.row), std::min(k_step, e.k - at.k), now, columns);
+  const int64_t rows = std::min(kPanelRows, e.rows - at.row), k = std::min(k_step, e.k - at.k);
+  const T* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
+  if (e.a_k == 1) return {from, e.a_row, rows, k, blocks};
+  if (e.a_row == 1) return {from, e.a_k, k, rows, blocks};
+  return {};
 }
 
 template <class T>
@@ -305,12 +293,12 @@ int64_t scratch_elements(const PackedExtents& e) {
 
 template <class T>
 void run_packed(const PackedExtents& e, const T* a, const T* b, T* c, T* scratch) {
-  const int64_t k_step = panel_k<T>(e), row_step = panel_rows(e);
+  const int64_t k_step = panel_k<T>(e);
   T* const packed_b = scratch;
   T* const packed_a = packed_b + elements_of_b<T>(e);
   const auto run_panel = [&](const Panel& at, int64_t j) {
     const int64_t columns = std::min(kPanelColumns, e.n - j), k = std::min(k_step, e.k - at.k);
-    const int64_t rows = std::min(row_step, e.rows - at.row);
+    const int64_t rows = std::min(kPanelRows, e.rows - at.row);
     const T* const from = a + at.group * e.a_group + at.row * e.a_row + at.k * e.a_k;
     const RowsOfA<T> panel = rows_of_a(e, from, rows, k, packed_a);
     const Ahead<T> ahead = next_rows(e, a, at, k_step, columns);
@@ -326,7 +314,7 @@ void run_packed(const PackedExtents& e, const T* a, const T* b, T* c, T* scratch
   for (int64_t j = 0; j < e.n; j += kPanelColumns)
     for (int64_t p = 0; p < e.k; p += k_step)
       for (int64_t g = 0; g < e.groups; ++g)
-        for (int64_t i = 0; i < e.rows; i += row_step) run_panel({g, i, p}, j);
+        for (int64_t i = 0; i < e.rows; i += kPanelRows) run_panel({g, i, p}, j);
 }
 
 // --- b laid out once
@@ -348,23 +336,18 @@ int64_t strips_scratch(const StripExtents& strips) {
 void multiply_strips(const StripExtents& strips, bool adds, const float* a, const float* b,
                      float* c, float* scratch) {
   const PackedExtents e = extents_of(strips);
-  const int64_t k_step = panel_k<float>(e), row_step = panel_rows(e);
+  const int64_t k_step = panel_k<float>(e);
   for (int64_t p = 0; p < e.k; p += k_step) {
     const int64_t k = std::min(k_step, e.k - p);
-    for (int64_t i = 0; i < e.rows; i += row_step) {
-      const int64_t rows = std::min(row_step, e.rows - i);
+    for (int64_t i = 0; i < e.rows; i += kPanelRows) {
+      const int64_t rows = std::min(kPanelRows, e.rows - i);
       const RowsOfA<float> panel = rows_of_a(e, a + i * e.a_row + p * e.a_k, rows, k, scratch);
-      const bool is_last = i + row_step >= e.rows && p + k_step >= e.k;
-      const Ahead<float> ahead =
-          is_last && strips.behind > 0
-              ? rows_ahead(e, a + strips.behind * e.a_row, rows, std::min(k_step, e.k), rows, e.n)
-              : next_rows(e, a, {0, i, p}, k_step, e.n);
       const StripsOfB<float> from{b + p * strip_columns(), strips.strip};
       float* const to = c + i * e.c_row;
       if (adds || p > 0)
-        panel_product<true>(rows, k, e.n, panel, from, to, e.c_row, ahead);
+        panel_product<true>(rows, k, e.n, panel, from, to, e.c_row, {});
       else
-        panel_product<false>(rows, k, e.n, panel, from, to, e.c_row, ahead);
+        panel_product<false>(rows, k, e.n, panel, from, to, e.c_row, {});
     }
   }
 }
@@ -425,41 +408,32 @@ class PackedProduct final : public GemmProduct {
 };
 
 class StripProduct final : public GemmProduct {
-  // Who claim blocks of rows in turn, so that the next ones of each are so many blocks on.
-  static constexpr int64_t kWorkersExpected = 2;
-
  public:
-  StripProduct(const PackedExtents& extents, bool is_laid_out)
-      : functions_(strip_functions()), extents_(extents), is_laid_out_(is_laid_out) {}
+  explicit StripProduct(const PackedExtents& extents)
+      : functions_(strip_functions()), extents_(extents) {}
 
   int64_t scratch_bytes() const override { return (floats_of_b() + functions_.scratch(e_)) * 4; }
 
   void run(const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* scratch) const override {
-    auto* const own = reinterpret_cast<float*>(scratch);
-    const auto* const from = reinterpret_cast<const float*>(b);
-    if (!is_laid_out_) functions_.lay_out(extents_, from, own);
-    functions_.multiply(e_, false, reinterpret_cast<const float*>(a), is_laid_out_ ? from : own,
-                        reinterpret_cast<float*>(c), own + floats_of_b());
+    auto* const strips = reinterpret_cast<float*>(scratch);
+    functions_.lay_out(extents_, reinterpret_cast<const float*>(b), strips);
+    functions_.multiply(e_, false, reinterpret_cast<const float*>(a), strips,
+                        reinterpret_cast<float*>(c), strips + floats_of_b());
   }
 
  private:
-  // In scratch.
-  int64_t floats_of_b() const {
-    return is_laid_out_ ? 0 : ceil_div(e_.n, functions_.columns) * e_.strip;
-  }
+  int64_t floats_of_b() const { return ceil_div(e_.n, functions_.columns) * e_.strip; }
 
   const StripFunctions& functions_;
   PackedExtents extents_;
-  bool is_laid_out_;
   StripExtents e_{extents_.rows,
                   extents_.n,
                   extents_.k,
                   extents_.a_row,
                   extents_.a_k,
                   extents_.c_row,
-                  functions_.step(extents_.k),
-                  is_laid_out_ ? kWorkersExpected* extents_.rows : 0};
+                  functions_.step(extents_.k)};
 };
 
 }  // namespace
@@ -468,8 +442,8 @@ const StripFunctions& strip_functions() { return family().strips; }
 
 int64_t packed_lanes() { return family().lanes; }
 
-std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents, bool is_laid_out) {
-  return std::make_unique<StripProduct>(extents, is_laid_out);
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents) {
+  return std::make_unique<StripProduct>(extents);
 }
 
 std::unique_ptr<GemmProduct> packed_product(DType dtype, const PackedExtents& extents) {

@@ -35,12 +35,6 @@ constexpr int64_t kPrepackedBytes = int64_t{16} << 20, kPrepackedRowBytes = int6
 constexpr int64_t kStripColumns = 128, kStripBytes = int64_t{1} << 20;
 constexpr int64_t kRowsInPlaceBytes = int64_t{4} << 20, kPageFloats = 1024;
 
-// Operand b in strips for blocks of rows that are claimed one by one: what memory they may take (of
-// more they would be read from far away), and the rows of a block.
-constexpr int64_t kSharedBytes = int64_t{8} << 20, kLeastSharedRows = 60, kFewSharedBlocks = 5;
-// Of products that are smaller the stage before costs more: many devices have them at a time.
-constexpr int64_t kLeastSharedParts = 3;
-
 // Where rows are too few to be parts, columns are: the library does better with many at once.
 constexpr int64_t kPlainColumns = 256, kPlainParts = 4;
 
@@ -77,17 +71,6 @@ bool is_dense(const GemmLoop& row, int64_t row_step, const GemmLoop& column, int
 int64_t strip_columns_of(const GemmPlan& plan) {
   const int64_t columns = std::min(kStripColumns, kStripBytes / 4 / plan.k_size);
   return std::min(columns, plan.n.size / 2) / kBlockColumns * kBlockColumns;
-}
-
-// The rows of blocks of which two and four workers have about the same number.
-int64_t shared_block(int64_t rows) {
-  int64_t best = 0, least = 0;
-  for (int64_t block = kMostSharedRows; block >= kLeastSharedRows; block -= kBlockRows / 2) {
-    const int64_t blocks = ceil_div(rows, block);
-    const int64_t longest = (2 * ceil_div(blocks, 2) + 4 * ceil_div(blocks, 4)) * block;
-    if (best == 0 || longest < least) best = block, least = longest;
-  }
-  return best;
 }
 
 int64_t prepacked_block(const GemmPlan& plan) {
@@ -171,14 +154,6 @@ bool GemmPlan::is_prepacked() const {
          (is_dense_a || prepacked_block(*this) * k_size * operand_size <= kPrepackedRowBytes);
 }
 
-bool GemmPlan::shares_strips() const {
-  return packed_lanes() == 8 && operand == DType::f32 && is_worth_packing(*this) &&
-         outer_count == 1 && k.size() == 1 && k[0].a == 1 && n.c == 1 &&
-         m.size >= 2 * kMostSharedRows &&
-         saturating_multiply(n.size, k_size) * operand_size <= kSharedBytes &&
-         parts_of(flops(), kPackedPartFlops) >= kLeastSharedParts;
-}
-
 bool GemmPlan::take_groups() {
   if ((operand != DType::f32 && !packs_loops(*this)) || packed_lanes() < 8 || k.size() != 1 ||
       (n.size > 1 && n.c != 1))
@@ -237,10 +212,6 @@ void GemmPlan::choose_blocks() {
   const bool whole = outer_parts >= wanted;
   if (way == Way::prepacked) {
     cut_rows(*this, ceil_div(m.size, prepacked_block(*this)), kPrepackedMultiple);
-  } else if (way == Way::strips) {
-    cut_rows(*this, ceil_div(m.size, shared_block(m.size)), kBlockRows / 2);
-    if (blocks < kFewSharedBlocks && n.size >= 2 * kPartColumns)
-      cut_columns(*this, 2, kBlockColumns);
   } else if (way == Way::packed && in_place) {
     cut_columns(*this, ceil_div(n.size, strip_columns_of(*this)), kBlockColumns);
   } else if (way == Way::packed) {
@@ -280,7 +251,7 @@ void GemmPlan::choose_packing() {
   const bool library = uses_library();
   const GemmLoop inner = k.empty() ? GemmLoop{} : k[0];
   const bool one_k = k.size() <= 1;
-  if (way == Way::few || way == Way::strips) {
+  if (way == Way::few) {
     pack_a = pack_b = pack_c = b_transposed = false;
     return;
   }

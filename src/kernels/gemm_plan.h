@@ -11,10 +11,9 @@
 namespace gspmd {
 
 // What products read: operands that are dense, or copied to be; operands of any steps, which they
-// pack themselves; dense rows of a, and b as it was laid out for all of them before, for the
-// library or (strips) for our own products, whose a has any steps; or few rows of a, and b as it
-// lies.
-enum class Way : uint8_t { plain, packed, prepacked, strips, few };
+// pack themselves; dense rows of a, and b as it was laid out for all of them before; or few rows of
+// a, and b as it lies.
+enum class Way : uint8_t { plain, packed, prepacked, few };
 
 constexpr int64_t kPrepackedParts = 8;  // in which b is laid out, at most
 
@@ -59,7 +58,6 @@ struct GemmPlan {
   bool take_groups();
   bool reads_in_place() const;  // rows of a, by strips of a few columns
   bool is_prepacked() const;    // the library reads b in strips where vectors have 16 lanes
-  bool shares_strips() const;   // b is laid out once where it would be packed by several parts
   bool is_packed() const;
   bool uses_library() const;
   bool packs_widened() const;  // operands that are widened before

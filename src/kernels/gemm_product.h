@@ -45,11 +45,8 @@ std::unique_ptr<GemmProduct> few_rows_product(DType operand, DType result,
 
 // f32, f64, s32 or u32 over any strides.
 std::unique_ptr<GemmProduct> packed_product(DType dtype, const PackedExtents& extents);
-// f32 of one group, all of b in strips: of few columns, which it packs before; or `is_laid_out`, so
-// that b is the strips.
-std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents, bool is_laid_out);
-// Rows that are multiplied at a time, at most.
-constexpr int64_t kMostSharedRows = 120;
+// f32 of few columns, all of b packed before, and one group.
+std::unique_ptr<GemmProduct> strip_product(const PackedExtents& extents);
 int64_t packed_lanes();  // floats in a vector of this processor
 
 // Products of f32 whose operand b is laid out once and multiplied often: in strips of some columns,
@@ -58,9 +55,6 @@ struct StripExtents {
   int64_t rows = 1, n = 1, k = 1;
   int64_t a_row = 0, a_k = 0, c_row = 0;
   int64_t strip = 0;  // floats from one strip to the next
-  // How many rows on are those that are asked for meanwhile, as many as these, be they there or
-  // not; 0: none.
-  int64_t behind = 0;
 };
 struct StripFunctions {
   int64_t columns;             // of a strip

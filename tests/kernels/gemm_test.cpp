@@ -259,26 +259,6 @@ TEST_CASE("gemm: large products are cut into rows and columns", "[gemm]") {
                Rubbish(product->scratch_bytes()).data());
   const PreparedKernel kernel = prepare_gemm(spec);
   CHECK(kernel.parts >= 2);
-  if (packed_lanes() == 8) CHECK(bool(kernel.prepare) == !is_transposed);  // strips for all parts
-  CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
-}
-
-// As above, of few rows for so many summands, so that columns are parts too, and b along k.
-TEST_CASE("gemm: blocks of rows and columns share the strips of b", "[gemm]") {
-  const int64_t m = 250, n = 1437, k = 1213, a_row = 1229;
-  const GemmSpec spec{DType::f32,         DType::f32,     {},
-                      {{m, a_row, 0, n}}, {{n, 0, k, 1}}, {{k, 1, 1, 0}}};
-  Array a(DType::f32, {m * a_row}), b(DType::f32, {n * k}), whole(DType::f32, {m * n});
-  for (int64_t i = 0; i < m * a_row; ++i) a.set(i, double(i % 7 - 3));
-  for (int64_t i = 0; i < n * k; ++i) b.set(i, double(i % 11 - 5));
-  const auto product = packed_product(DType::f32, {m, n, k, a_row, 1, 1, k, n});
-  product->run(a.bytes().data(), b.bytes().data(), whole.bytes().data(),
-               Rubbish(product->scratch_bytes()).data());
-  const PreparedKernel kernel = prepare_gemm(spec);
-  if (packed_lanes() == 8) {
-    CHECK(kernel.parts == 8);
-    CHECK(kernel.prepare);
-  }
   CHECK(bitwise_equal(run_kernel(kernel, {a, b}, {Shape(DType::f32, {m * n})})[0], whole));
 }
 
